@@ -28,7 +28,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import DeltaTable, Schema
+from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from binlake.caches import Cache
@@ -167,6 +167,13 @@ def shown_versions(path: str, version: int) -> dict[str, int]:
         raise LakeError(f"{path}: its log can't be read at {version}", remedy="restore its folder from a backup")
     ours = {app.removeprefix(PARTS): shown for app, shown in recorded.items() if app.startswith(PARTS)}
     return {table_id: shown for table_id, shown in ours.items() if shown != GONE}
+
+
+def shown_version(path: str, part: str) -> int | None:
+    """Return the Delta version of a part that the newest version of a composed table shows; None for none. part: the
+    path of the part. Raises LakeError, and what deltalake raises, where a log can't be read."""
+    shown = shown_versions(path, int(opened_tables.newest(path).version()))
+    return shown.get(str(opened_tables.newest(part).metadata().id))
 
 
 def _composed(
@@ -399,7 +406,7 @@ def _convert(
         values = rows[physical_of(part_field)]
         arrays[column.physical] = values if part_field["type"] == column.kind else _cast(values, column.kind)
     if not arrays:  # a row has a column at least
-        arrays[columns[0].physical] = pa.chunked_array([pa.nulls(rows.num_rows, _arrow(columns[0].kind))])
+        arrays[columns[0].physical] = pa.chunked_array([pa.nulls(rows.num_rows, plain_files.arrow_of(columns[0].kind))])
     numbers = {column.physical: column.number for column in columns}
     schema = pa.schema(
         [plain_files.numbered_column(each, values.type, numbers[each]) for each, values in arrays.items()]
@@ -408,12 +415,6 @@ def _convert(
         written = plain_files.write_named(table.path, name, pa.table([*arrays.values()], schema))
     fault("data file written")
     return written
-
-
-def _arrow(kind: Any) -> pa.DataType:
-    """Return the type that data files have for one of Delta's schema."""
-    field = {"name": "c", "type": kind, "nullable": True, "metadata": {}}
-    return pa.schema(Schema.from_json(json.dumps({"type": "struct", "fields": [field]})).to_arrow()).field(0).type
 
 
 def _cast(values: pa.ChunkedArray, kind: str) -> pa.ChunkedArray:

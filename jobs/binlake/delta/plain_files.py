@@ -8,10 +8,12 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from deltalake import Schema
 from pyroaring import BitMap64
 
 from binlake.delta.delta_actions import DataFile, DeltaAction
@@ -32,6 +34,12 @@ _WRITTEN_BY = {"org.apache.spark.version": SPARK}
 def can_hold(columns: Sequence[LakeColumn]) -> bool:
     """Return whether a new table of these columns needs no physical names."""
     return not needs_column_mapping([column.name for column in columns])
+
+
+def arrow_of(kind: Any) -> pa.DataType:
+    """Return the type that data files have for one of Delta's schema, as its JSON has it."""
+    field = {"name": "c", "type": kind, "nullable": True, "metadata": {}}
+    return pa.schema(Schema.from_json(json.dumps({"type": "struct", "fields": [field]})).to_arrow()).field(0).type
 
 
 def numbered_column(name: str, arrow: pa.DataType, number: int | None) -> pa.Field:

@@ -248,9 +248,8 @@ def _refuse_shown_as_before(path: str, shards: Sequence[_Left]) -> None:
     """Raise LakeError where a merged table doesn't show a shard at the version that stays of it."""
     from binlake.delta import composed_table  # it imports pyarrow, which most lakes don't need for this
 
-    shown = composed_table.shown_versions(path, int(opened_tables.newest(path).version()))
     for each in shards:
-        version = shown.get(str(opened_tables.newest(each.past.path).metadata().id))
+        version = composed_table.shown_version(path, each.past.path)
         if version not in (None, each.past.version):
             raise LakeError(
                 f"{each.name} can't be purged: {path} doesn't show it as it is",

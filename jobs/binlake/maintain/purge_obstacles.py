@@ -291,8 +291,7 @@ def _is_shown_as_before(config: PipelineConfig, shard: TableName, merged: TableN
     try:
         if not opened_tables.is_table(path) or not of_shard.exists():
             return False
-        shown = composed_table.shown_versions(path, int(opened_tables.newest(path).version()))
-        version = shown.get(str(of_shard.opened().metadata().id))
+        version = composed_table.shown_version(path, of_shard.path)
         return version is not None and any(map(changes_rows, of_shard.history(version)))
     except _UNREADABLE:
         return True
@@ -379,12 +378,11 @@ def _is_shown(path: str) -> bool:
     """Return whether the newest version of a merged table shows the shard in a folder, or may show it."""
     from binlake.delta import composed_table  # it imports pyarrow, which a look at others doesn't need
 
-    merged, log = path.rpartition("/")[0], LakeLog(path, "")
+    merged = path.rpartition("/")[0]
     try:
-        if not opened_tables.is_table(merged) or not log.exists():
+        if not opened_tables.is_table(merged) or not opened_tables.is_table(path):
             return False
-        shown = composed_table.shown_versions(merged, int(opened_tables.newest(merged).version()))
-        return str(log.opened().metadata().id) in shown
+        return composed_table.shown_version(merged, path) is not None
     except _UNREADABLE:
         return True
 

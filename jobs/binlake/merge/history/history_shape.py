@@ -11,7 +11,6 @@ A column that the server drops stays, as does one that gets another type in the 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -20,20 +19,13 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from binlake.config.table_modes import HistoryMode
-from binlake.delta import plain_tables
+from binlake.delta import plain_files, plain_tables
 from binlake.delta.delta_actions import DeltaAction
 from binlake.merge.engine import reshape_in_process
 from binlake.merge.history.history_files import HistoryField
 from binlake.merge.history.history_rows import FROM, TIME, TO, VALID_FROM, VALID_TO
 from binlake.merge.reshape import BesideColumn, ReshapedColumn, reshaped
 from binlake.schema.lake_columns import LakeColumn
-
-_ARROW = {
-    "byte": pa.int8(), "short": pa.int16(), "integer": pa.int32(), "long": pa.int64(), "float": pa.float32(),
-    "double": pa.float64(), "string": pa.string(), "binary": pa.binary(), "date": pa.date32(), "timestamp": TIME,
-    "timestamp_ntz": pa.timestamp("us"), "boolean": pa.bool_(),
-}  # fmt: skip
-_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 
 
 @dataclass(frozen=True)
@@ -110,14 +102,10 @@ def table_fields(
     return [
         HistoryField(
             column.name,
-            plain_tables.stored_field(field, arrow_of(field["type"])),
-            plain_tables.stored_field(before[column.origin], arrow_of(field["type"])) if column.origin else None,
+            plain_tables.stored_field(field, plain_files.arrow_of(field["type"])),
+            plain_tables.stored_field(before[column.origin], plain_files.arrow_of(field["type"]))
+            if column.origin
+            else None,
         )
         for column, field in zip(columns, fields, strict=True)
     ], actions
-
-
-def arrow_of(delta: str) -> pa.DataType:
-    """Return a type of Delta's schema as data files have it."""
-    decimal = _DECIMAL.fullmatch(delta)
-    return pa.decimal128(int(decimal[1]), int(decimal[2])) if decimal else _ARROW[delta]
