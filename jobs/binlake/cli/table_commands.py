@@ -127,7 +127,7 @@ def _print_source(arguments: argparse.Namespace, config: PipelineConfig) -> None
 
 def _former_values(config: PipelineConfig, metadata: Metadata) -> list[FormerValues]:
     """Return the tables that have values from before a policy withheld them. Raises LakeError."""
-    if not (config.columns or config.tables.exclude_columns or config.rows):
+    if not config.withholds:
         return []
     from binlake.maintain.former_values import former_values  # it imports much, for policies alone
 

@@ -228,6 +228,11 @@ class PipelineConfig(Section):
             snapshot_where=self.snapshot_condition(name),
         )
 
+    @property
+    def withholds(self) -> bool:
+        """Return whether anything of the server's tables may be withheld from the lake: columns, values or rows."""
+        return bool(self.columns or self.tables.exclude_columns or self.rows)
+
     def withheld(self, name: TableName) -> frozenset[str]:
         """Return the names of a table's columns that are excluded or masked, in lower case."""
         masked = masks_of(self.columns, name.database, name.table).keys()

@@ -32,7 +32,7 @@ class FormerValues:
 def former_values(config: PipelineConfig, metadata: Metadata, only: TableName | None = None) -> list[FormerValues]:
     """Return the tables that have former values, in the order of their names. only: the table that is asked for.
     Raises LakeError."""
-    if not (config.columns or config.tables.exclude_columns or config.rows):
+    if not config.withholds:
         return []
     lives = watermarks.read_lives(metadata)
     asked = [life for life in sorted(lives, key=lambda life: life.name) if only in (None, life.name)]
