@@ -38,7 +38,8 @@ _BEFORE_PARTITIONS = 999
 DELTA_ID = "binlake.delta-table-id"
 """The property with the id of the Delta table that is published."""
 _NAMES = "schema.name-mapping.default"
-_COMMENT = "comment"
+COMMENT = "comment"
+"""The property with the table's comment."""
 DELTA_VERSION, DELTA_COMMIT = "delta-version", "delta-commit"
 """Facts about a snapshot: which version of the Delta table it is, and a hash of that version's commit."""
 
@@ -187,9 +188,9 @@ class TableMetadata:
     def described(self, comment: str) -> TableMetadata:
         """Return the metadata with the table's comment, where catalogs and engines look for it."""
         properties = self.content["properties"]
-        if properties.get(_COMMENT, "") == comment:
+        if properties.get(COMMENT, "") == comment:
             return self
-        return replace(self, content={**self.content, "properties": {**properties, _COMMENT: comment}})
+        return replace(self, content={**self.content, "properties": {**properties, COMMENT: comment}})
 
     def behind(self, snapshot: Mapping[str, Any], next_row: int | None, tag: str | None) -> TableMetadata:
         """Return the metadata with another snapshot, which is the newest; old ones go."""

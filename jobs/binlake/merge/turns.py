@@ -60,8 +60,8 @@ class Turns:
                 leave()
 
     def take_all(self, jobs: deque[QuickWork]) -> None:
-        """Take jobs and do them in this thread's turns, until there is none that no other thread
-        took. A turn lasts for all of them, unless a job leaves it, or the store lets threads wait."""
+        """Take jobs and do them in this thread's turns, until all are taken. A turn lasts for all of them, unless a job
+        leaves it, or the store lets threads wait."""
         while jobs:
             with self.taken():
                 while jobs:

@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from binlake.delta.delta_schema import COMMENT
+from binlake.iceberg import table_metadata
 from binlake.iceberg.table_metadata import normal_address
 
 OURS, ENTRY = "binlake.table", "binlake.catalog"
@@ -78,7 +79,7 @@ def of_iceberg(name: str, entry: str, content: Mapping[str, Any], metadata: str)
     ]  # fmt: skip
     parameters = {_KIND: "ICEBERG", METADATA: normal_address(metadata), OURS: place, ENTRY: entry}
     storage = {"Columns": columns, "Location": place}
-    return _input(name, storage, parameters, str(content["properties"].get(COMMENT) or ""))
+    return _input(name, storage, parameters, str(content["properties"].get(table_metadata.COMMENT) or ""))
 
 
 def whose(there: Mapping[str, Any], entry: str, others: Collection[str], root: str, path: str) -> str:
