@@ -245,6 +245,14 @@ def test_values_from_before_a_copy_at_the_same_position_or_under_another_name_ar
     assert [each.table for each in former_values(config, metadata, other)] == ["d.u"]
 
 
+def test_values_of_a_masked_column_that_was_dropped_before_the_copy_are_former_ones(tmp_path: Path) -> None:
+    masked = {"columns": [{"columns": "d.t.name", "null": True}]}
+    shape = TableSchema((Column("id", "int"), Column("name", "int")), ("id",), "primary")
+    config = lake(tmp_path, Life("o", NAME, shape, HERE, HERE), **masked)
+    watermarks.started(metadata_of(config), [Life("a", NAME, SHAPE, HERE, HERE)], batch=1, versions={"a": 1})
+    assert [each.table for each in former_values(config, metadata_of(config))] == ["d.t"]
+
+
 OF_SEVERAL = ("all.orders", "tenant", "7", "merged", "source")
 OF_THIS = ("all.orders", "tenant", "7")
 
